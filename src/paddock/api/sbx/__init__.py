@@ -1,0 +1,1 @@
+"""Reference 5's routes (`/sandboxes...`), on the same core. They translate, and decide nothing."""

@@ -1,0 +1,3 @@
+from paddock.events.log import Event, EventLog
+
+__all__ = ["Event", "EventLog"]
