@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.report import SLACK, Report, machine, table
+from bench.report import SLACK, Report, machine, markdown, table
 from bench.run import Run
 from bench.serving import scratch, serving
 
@@ -27,6 +27,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--check", action="store_true", help=f"exit with 1 when a goal is missed by over {SLACK:.0%}"
     )
+    parser.add_argument("--markdown", action="store_true", help="print the table as SPECIFICATION.md has it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write rows and samples here as well")
     given = parser.parse_args(words)
     if unknown := [name for name in given.subjects if name not in SUBJECTS]:
@@ -53,9 +54,8 @@ def main(words: list[str]) -> int:
         if path is not None:
             report.write(path)
     facts = machine()
-    print(
-        f"{facts['cores']} cores, Linux {facts['kernel']}, Python {facts['python']}\n\n{table(report.rows)}"
-    )
+    print(f"{facts['cores']} cores, Linux {facts['kernel']}, Python {facts['python']}\n")
+    print(markdown(report.rows) if given.markdown else table(report.rows))
     for reason in report.skipped:
         print(f"not measured: {reason}")
     missed = report.missed(SLACK)

@@ -44,7 +44,7 @@ def measure(run: Run) -> None:
     rows.append(
         Row(
             "output to a client",
-            Samples("output", "MB/s", tuple(rates)),
+            Samples("output", "MB/s", tuple(rates), more_is_better=True),
             goal=at_least(200, "at least 200 MB/s"),
         )
     )

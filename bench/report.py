@@ -135,6 +135,12 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(_line(cells, widths) for cells in (lines[0], rule, *lines[1:]))
 
 
+def markdown(rows: Iterable[Row]) -> str:
+    """The same for a document."""
+    lines = [HEADINGS, tuple("---" for _ in HEADINGS), *(_cells(row) for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
+
+
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 

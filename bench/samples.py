@@ -25,6 +25,7 @@ class Samples:
     name: str
     unit: str
     values: tuple[float, ...]
+    more_is_better: bool = False
 
     @property
     def median(self) -> float:
@@ -32,8 +33,12 @@ class Samples:
 
     @property
     def p90(self) -> float:
-        return percentile(self.values, 0.9)
+        """Nine in ten are this good or better."""
+        return self._as_good_as(0.9)
 
     @property
     def p99(self) -> float:
-        return percentile(self.values, 0.99)
+        return self._as_good_as(0.99)
+
+    def _as_good_as(self, share: float) -> float:
+        return percentile(self.values, 1 - share if self.more_is_better else share)

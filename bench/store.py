@@ -16,7 +16,7 @@ TOGETHER = 64
 def measure(run: Run) -> None:
     alone, rates = asyncio.run(_measure(run.folder / "store.db", run.rounds(500, 100)))
     run.report.rows.append(Row("commit of one write", Samples("store alone", "ms", tuple(alone))))
-    samples = Samples("store together", "/s", tuple(rates))
+    samples = Samples("store together", "/s", tuple(rates), more_is_better=True)
     run.report.rows.append(Row(f"writes, {TOGETHER} at once", samples))
 
 

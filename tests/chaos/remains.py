@@ -11,6 +11,8 @@ from paddock.runtimes.bwrap_remains import recorded_folders, titled_processes
 from paddock.runtimes.cgroups import instance_key
 from paddock.runtimes.processes import children
 
+_LISTEN = "0A"
+
 
 def remains_of(data: Path, known: set[str], server: int | None) -> list[str]:
     """Whatever belongs to no sandbox of `known`, nor is the server itself."""
@@ -83,3 +85,17 @@ def below(pid: int) -> dict[int, str]:
         found[child.pid] = _read(f"/proc/{child.pid}/comm").strip()
         found |= below(child.pid)
     return found
+
+
+def listening_port(pid: int) -> int | None:
+    """Where a process listens on 127.0.0.1."""
+    inodes = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                inodes.add(os.readlink(f"/proc/{pid}/fd/{name}").removeprefix("socket:[").removesuffix("]"))
+    for line in _read("/proc/net/tcp").splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == _LISTEN and fields[9] in inodes:
+            return int(fields[1].partition(":")[2], 16)
+    return None

@@ -46,6 +46,14 @@ def assert_counted(followers: list[Follower]) -> None:
         assert (follower.exit["state"], follower.exit["exit_code"]) == ("failed", 7)
 
 
+async def cut_or_done(waiting: asyncio.Future[dict[str, Any]], code: int) -> None:
+    """The call of a foreground exec whose server was killed: on a slow machine it may have come before."""
+    try:
+        assert (await waiting)["exit_code"] == code
+    except CUT:
+        return
+
+
 @pytest.mark.parametrize("kills", [1, 5])
 async def test_each_line_arrives_once(box: Box, chance: random.Random, kills: int) -> None:
     followers, waiting = await count_in_three_ways(box)
@@ -54,8 +62,7 @@ async def test_each_line_arrives_once(box: Box, chance: random.Random, kills: in
         await asyncio.sleep(chance.uniform(0.01, 0.4))
         await box.stage.restart()
     await asyncio.gather(*following)
-    with pytest.raises(CUT):
-        await waiting
+    await cut_or_done(waiting, 7)
     assert_counted(followers)
     for follower in followers:
         assert (await box.ended(follower.exec_id))["exit_code"] == 7
@@ -129,7 +136,7 @@ async def test_input_arrives_once(box: Box, chance: random.Random) -> None:
     assert await box.output(exec_id) == f"{hashlib.sha256(data).hexdigest()}  -\n".encode()
 
 
-async def test_input_that_came_with_the_request_arrives_or_the_exec_says_not(box: Box) -> None:
+async def test_input_that_came_with_the_request_arrives(box: Box) -> None:
     """More of it than the guest takes at once, and a process that does not read until the server is back."""
     data = bytes(range(256)) * 2400
     waiting = "while [ ! -e go ]; do sleep 0.02; done; exec sha256sum"
@@ -150,8 +157,7 @@ async def test_ends_that_come_while_nobody_is_there(box: Box) -> None:
     away = asyncio.ensure_future(box.run("sh", "-c", "sleep 1; touch go", id="the-trigger"))
     await asyncio.sleep(0.2)
     box.stage.kill()
-    with pytest.raises(CUT):
-        await away
+    await cut_or_done(away, 0)
     await asyncio.sleep(2)
     await box.stage.up()
     one, two, three = [await box.ended(name) for name in (exits, dies, late)]

@@ -31,17 +31,19 @@ async def test_a_server_that_was_stopped_for_a_while_goes_on(box: Box) -> None:
 
 
 async def test_a_server_that_is_asked_to_end_leaves_its_sandboxes_running(box: Box) -> None:
+    lasting = await box.start("sleep", "600")
     followers, waiting = await count_in_three_ways(box)
     following = [asyncio.ensure_future(one.follow()) for one in followers]
     await followers[0].reached(20)
     assert await box.stage.down() == 0
     _, guest = parts_of(box.stage.data, box.id)
-    assert any(name == "sh" for name in below(guest).values())
+    assert "sleep" in below(guest).values()
     await box.stage.up()
     await asyncio.gather(*following)
     assert_counted(followers)
     await asyncio.gather(waiting, return_exceptions=True)
     assert (await box.ended("in-foreground"))["exit_code"] == 7
+    assert (await box.exec(lasting))["state"] == "running"
 
 
 async def test_a_killed_guest_fails_its_sandbox_alone(stage: Stage) -> None:

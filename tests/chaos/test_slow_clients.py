@@ -22,6 +22,10 @@ pytestmark = [pytest.mark.needs("bwrap", "cc"), pytest.mark.leaks_ok]
 FLOOD = 15_000_000
 """`seq` up to here prints 130 MB: more than is kept of an exec, so only waiting for the reader loses none."""
 MOST_GROWTH = 64 << 20
+ROUNDS = 12
+"""How often each kind of call is left."""
+SPARE = 8
+"""Descriptors that the server may open once and keep: of its database, of a connection that is kept alive."""
 
 
 def memory_of(pid: int) -> int:
@@ -57,7 +61,7 @@ async def test_a_reader_that_pauses_loses_nothing(stage: Stage) -> None:
     most = max(most, memory_of(stage.pid))
     assert seen.digest() == hashlib.sha256(numbers(FLOOD)).digest()
     assert (await box.ended(exec_id))["exit_code"] == 0
-    assert most - memory < MOST_GROWTH
+    assert most - memory < MOST_GROWTH, f"{(most - memory) >> 20} MiB more"
 
 
 async def open_raw(stage: Stage, request: str) -> socket.socket:
@@ -71,9 +75,9 @@ async def open_raw(stage: Stage, request: str) -> socket.socket:
 
 async def settles(stage: Stage, before: int) -> None:
     async def same() -> bool:
-        return descriptors_of(stage.pid) <= before
+        return descriptors_of(stage.pid) <= before + SPARE
 
-    await until(same, f"{before} descriptors, and there are {descriptors_of(stage.pid)}")
+    await until(same, f"{before} descriptors, and there were {descriptors_of(stage.pid)}")
 
 
 async def quiet(stage: Stage, box: Box) -> tuple[int, int]:
@@ -93,10 +97,10 @@ async def nothing_runs(guest: int) -> None:
 async def test_uploads_and_downloads_that_are_left(stage: Stage, box: Box) -> None:
     await box.run("sh", "-c", "head -c 50000000 /dev/zero >big")
     guest, descriptors = await quiet(stage, box)
-    for _ in range(5):
-        upload = await open_raw(stage, f"PUT /api/v1/sandboxes/{box.id}/files/content?path=half")
+    for _ in range(ROUNDS):
+        upload = await open_raw(stage, f"PUT /api/v1/sandboxes/{box.id}/files?path=half")
         upload.sendall(b"Content-Length: 90000000\r\n\r\n" + bytes(3_000_000))
-        download = await open_raw(stage, f"GET /api/v1/sandboxes/{box.id}/files/content?path=big")
+        download = await open_raw(stage, f"GET /api/v1/sandboxes/{box.id}/files?path=big")
         download.sendall(b"\r\n")
         assert download.recv(1000).startswith(b"HTTP/1.1 200")
         await asyncio.sleep(0.05)
@@ -116,13 +120,13 @@ async def test_streams_that_are_left(stage: Stage, box: Box) -> None:
         "events",
         f"sandboxes/{box.id}/files/watch?path=.",
     ):
-        for _ in range(3):
+        for _ in range(ROUNDS):
             stream = await open_raw(stage, f"GET /api/v1/{path}")
             stream.sendall(b"\r\n")
             assert stream.recv(1000).startswith(b"HTTP/1.1 200"), path
             stream.close()
     async with contextlib.AsyncExitStack() as sockets:
-        for _ in range(3):
+        for _ in range(ROUNDS):
             address = f"{stage.url.replace('http', 'ws')}/api/v1/sandboxes/{box.id}/execs/{exec_id}/attach"
             headers = {"Authorization": f"Bearer {stage.token}"}
             made = await sockets.enter_async_context(connect(address, additional_headers=headers))
@@ -136,7 +140,7 @@ async def test_streams_that_are_left(stage: Stage, box: Box) -> None:
 
 
 async def test_a_foreground_caller_who_leaves_takes_the_command_along(stage: Stage, box: Box) -> None:
-    guest, descriptors = await quiet(stage, box)
+    guest, _ = await quiet(stage, box)
     body = b'{"command":["sh","-c","setsid sleep 600 & sleep 600"],"id":"left-alone"}'
     caller = await open_raw(stage, f"POST /api/v1/sandboxes/{box.id}/execs")
     caller.sendall(b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
@@ -148,4 +152,3 @@ async def test_a_foreground_caller_who_leaves_takes_the_command_along(stage: Sta
     caller.close()
     await nothing_runs(guest)
     assert (await box.ended("left-alone"))["state"] == "canceled"
-    await settles(stage, descriptors)

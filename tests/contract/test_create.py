@@ -224,3 +224,14 @@ async def test_a_tenants_number_is_kept_whatever_fails(world: World) -> None:
     again = await world.create(tenant="newt")
     assert world.service.box(again.id).record.slot == slot
     assert slot not in [world.service.box(one.id).record.slot for one in others]
+
+
+@scenario
+async def test_a_name_that_two_tenants_use_needs_an_id(world: World) -> None:
+    one = await world.create(name="shared-name", tenant="ant")
+    assert world.service.get("shared-name").id == one.id
+    other = await world.create(name="shared-name", tenant="bee")
+    with pytest.raises(Conflict) as caught:
+        world.service.get("shared-name")
+    assert caught.value.reason == "name_ambiguous"
+    assert other.id in (caught.value.hint or "")

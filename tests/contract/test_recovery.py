@@ -254,3 +254,28 @@ async def test_all_output_of_many(world: World) -> None:
             mine = [p for p in pieces if isinstance(p, Chunk) and p.stream == stream]
             assert b"".join(p.data for p in mine) == expected
             assert [p.offset for p in mine] == [sum(len(q.data) for q in mine[:n]) for n in range(len(mine))]
+
+
+@scenario
+async def test_an_exec_id_belongs_to_one_sandbox(world: World) -> None:
+    one, other = await world.create(), await world.create()
+    started = await world.start_exec(one.id, "sleep", "1000", id="chosen-by-us")
+    with pytest.raises(Conflict) as caught:
+        await world.start_exec(other.id, "true", id="chosen-by-us")
+    assert caught.value.reason == "exec_id_taken"
+    await world.service.cancel_exec(one.id, started.id, grace=0)
+    assert (await world.wait(one.id, started.id)).state is ExecState.CANCELED
+    with pytest.raises(Conflict):
+        await world.start_exec(other.id, "true", id="chosen-by-us")
+
+
+@scenario
+async def test_a_sandbox_of_a_runtime_that_is_gone_is_left_alone(world: World) -> None:
+    made = await world.create()
+    await world.write(made.id, "kept", b"here")
+    await world.crash()
+    await world.start(without_runtime=True)
+    with pytest.raises(NotFound):
+        world.service.get(made.id)
+    await world.restart()
+    assert await world.read(made.id, "kept") == b"here"

@@ -74,7 +74,7 @@ class World:
             limits=LimitDefaults(memory=512 << 20, processes=256, output=OUTPUT_KEPT),
         )
 
-    async def start(self) -> None:
+    async def start(self, *, without_runtime: bool = False) -> None:
         settings = self.settings
         self.store = await Store.open(settings.database_url)
         self.events = await EventLog.open(self.store)
@@ -83,7 +83,7 @@ class World:
             settings=settings,
             store=self.store,
             events=self.events,
-            runtimes={self.runtime.name: self.runtime},
+            runtimes={} if without_runtime else {self.runtime.name: self.runtime},
             data=self.data,
         )
         await self.service.open()

@@ -150,7 +150,7 @@ async def test_a_sandbox_lives_its_life_over_http(api: Api) -> None:
     other = (await http.post("/api/v1/sandboxes")).json()
     assert (await http.get("/api/v1/sandboxes/first")).json()["id"] == sandbox["id"]
     page = (await http.get("/api/v1/sandboxes", params={"limit": 1})).json()
-    assert ([one["id"] for one in page["sandboxes"]], page["next"]) == ([sandbox["id"]], sandbox["id"])
+    assert [one["id"] for one in page["sandboxes"]] == [sandbox["id"]]
     page = (await http.get("/api/v1/sandboxes", params={"after": page["next"]})).json()
     assert ([one["id"] for one in page["sandboxes"]], page["next"]) == ([other["id"]], None)
     page = (await http.get("/api/v1/sandboxes", params={"label": "team=a", "state": "running"})).json()

@@ -78,6 +78,10 @@ class FrameSocket:
             # Not from here: whoever sends is in the middle of something.
             self._loop.call_soon(self._give_up)
 
+    def flush(self) -> None:
+        """Send now what is queued, as far as the socket takes it without waiting."""
+        self._flush()
+
     async def drain(self) -> None:
         while self.queued > HIGH_WATER and not self.closed:
             if self._drained is None:

@@ -128,6 +128,10 @@ class Guest:
         self._channels[number] = channel
         return channel
 
+    def flush(self) -> None:
+        """What was sent leaves now, not at the end of this turn of the loop: it outlives us from here on."""
+        self._frames.flush()
+
     def resume(self, entry: Inventory, sink: Sink, position: int) -> Channel:
         """Take up an exec of the inventory. `position`: everything before it is safe here."""
         if not entry.acknowledged <= position <= entry.end:

@@ -120,7 +120,10 @@ class Stream:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _change(self) -> None:
+    async def changed(self) -> None:
+        """Return when something has happened to it; raise when its link is lost."""
+        if self._lost:
+            raise self._gone()
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -129,8 +132,8 @@ class Stream:
 
     async def wait_started(self) -> None:
         """Return when there is output, stderr or an end: so a failure is known before a byte is passed on."""
-        while not (self._chunks or self._stderr or self.exit or self._lost):
-            await self._change()
+        while not (self._chunks or self._stderr or self.exit):
+            await self.changed()
 
     def __aiter__(self) -> Self:
         return self
@@ -139,9 +142,7 @@ class Stream:
         while not self._chunks:
             if self.exit is not None:
                 raise StopAsyncIteration
-            if self._lost:
-                raise self._gone()
-            await self._change()
+            await self.changed()
         _, data = self._chunks.popleft()
         self._ack()
         return bytes(data)

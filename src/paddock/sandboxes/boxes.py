@@ -49,14 +49,11 @@ class Boxes(ExecCalls):
         self.slots = Slots({})
         self.kept_slots: set[str] = set()
         """Tenants whose slots the store has."""
-        self.boxes: dict[str, Box] = {}
         self._names: dict[tuple[str | None, str], str] = {}
         self._making = asyncio.Semaphore(AT_ONCE)
 
     def box(self, ref: str) -> Box:
-        found = self.boxes.get(ref)
-        if found is None:
-            found = next((b for (_, name), b in self._named() if name == ref), None)
+        found = self.boxes.get(ref) or self._named(ref)
         if found is None or found.record.state is State.DELETED:
             raise NotFound(
                 f"there is no sandbox {ref!r}",
@@ -65,8 +62,15 @@ class Boxes(ExecCalls):
             )
         return found
 
-    def _named(self) -> list[tuple[tuple[str | None, str], Box]]:
-        return [(key, self.boxes[owner]) for key, owner in self._names.items() if owner in self.boxes]
+    def _named(self, name: str) -> Box | None:
+        owners = [owner for (_, taken), owner in self._names.items() if taken == name and owner in self.boxes]
+        if len(owners) > 1:
+            raise Conflict(
+                f"{len(owners)} tenants have a sandbox named {name!r}",
+                reason="name_ambiguous",
+                hint=f"use an id: {', '.join(sorted(owners))}",
+            )
+        return self.boxes[owners[0]] if owners else None
 
     def runtime(self, name: str) -> Runtime:
         try:

@@ -17,7 +17,7 @@ from paddock.errors import Conflict, Exhausted, NotFound, PaddockError, Unavaila
 from paddock.events.log import EventLog
 from paddock.guest.link import Guest
 from paddock.guest.wire import GuestViolation, Inventory
-from paddock.sandboxes import records
+from paddock.sandboxes import execinput, records
 from paddock.sandboxes.box import Box
 from paddock.sandboxes.execlog import OutputLog
 from paddock.sandboxes.execs import LiveExec
@@ -40,6 +40,7 @@ class ExecCalls:
         self.store = store
         self.events = events
         self.data = data
+        self.boxes: dict[str, Box] = {}
 
     def log_folder(self, sandbox_id: str, exec_id: str) -> Path:
         return self.data.logs / sandbox_id / exec_id
@@ -56,7 +57,8 @@ class ExecCalls:
     async def _known(self, box: Box, exec_id: str) -> LiveExec | StoredExec | None:
         if live := box.execs.get(exec_id):
             return live
-        owner = await records.exec_owner(self.store, exec_id)
+        live_in = next((other.id for other in self.boxes.values() if exec_id in other.execs), None)
+        owner = live_in or await records.exec_owner(self.store, exec_id)
         if owner is None:
             return box.execs.get(exec_id)
         if owner != box.id:
@@ -81,8 +83,16 @@ class ExecCalls:
             if guest is None or guest.lost:
                 guest = await box.link()
             box.require_running()
+            if given is not None:
+                live.has_input = True
+                execinput.keep(live.log.folder, given, end=not request.open_stdin)
             live.channel = guest.start(start, live)
+            if request.background:
+                # The caller is told next that it was started: let that be true if we die then.
+                guest.flush()
         except PaddockError as error:
+            if live.has_input:
+                execinput.forget(live.log.folder)
             if live.stored:
                 live.abandon(error.reason, error.message)
             raise
@@ -128,7 +138,8 @@ class ExecCalls:
         while True:
             try:
                 op = records.update_exec(stored) if live.stored else records.insert_exec(stored)
-                await self.store.write(op)
+                # Nobody waits for this but the guest, which keeps the exec meanwhile.
+                await self.store.write(op, hurry=False)
                 break
             except Unavailable as error:
                 log.warning("exec_not_stored_yet", exec=live.record.id, error=error.message)
@@ -136,6 +147,8 @@ class ExecCalls:
             except Conflict:
                 live.stored = True
         box.execs.pop(live.record.id, None)
+        if live.has_input:
+            execinput.forget(live.log.folder)
         if live.channel is not None:
             live.channel.release()
 
@@ -145,8 +158,8 @@ class ExecCalls:
             await box.link()
 
     async def find(self, box: Box, exec_id: str) -> LiveExec | StoredExec:
-        if exec_id not in box.execs:
-            await self.settled(box)
+        # Also for one that the store knows: only the guest knows how much of its input has arrived.
+        await self.settled(box)
         found = box.execs.get(exec_id) or await records.one_exec(self.store, box.id, exec_id)
         # Its end may have been committed, or its guest come back, while the store was asked.
         found = box.execs.get(exec_id) or found
@@ -194,6 +207,9 @@ class ExecCalls:
         live = self._make_live(box, record, output)
         live.stored = stored
         box.execs[record.id] = live
+        if (given := execinput.kept(output.folder)) is not None:
+            live.has_input = True
+            box.own(live.feed(given[0], end=given[1]))
         return live
 
     def bury(self, box: Box, stored: StoredExec, reason: str, error: str) -> None:

@@ -44,6 +44,8 @@ class LiveExec:
         self.log = output
         self.stored = stored
         """Whether the store has a row of it."""
+        self.has_input = False
+        """Whether input came with its request, which is kept beside its log."""
         self.channel: Channel | None = None
         self.ended = False
         self._finish = finish

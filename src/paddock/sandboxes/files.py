@@ -199,9 +199,7 @@ async def _header(stream: Stream, path: str) -> Entry:
     try:
         async with asyncio.timeout(CALL_SECONDS):
             while b"\n" not in stream.stderr and stream.exit is None:
-                if stream._lost:
-                    raise stream._gone()
-                await stream._change()
+                await stream.changed()
             line, newline, _ = stream.stderr.partition(b"\n")
             if not newline or _message(line) is not None:
                 _check(await stream.finish(), stream.stderr, path)

@@ -20,6 +20,9 @@ _UPDATE_SANDBOX = (
     .values({name: bindparam(name) for name in ("name", "name_key", "state", "updated_at", "record")})
 )
 _INSERT_SLOT = uid_slots.insert()
+_DELETE_EXECS = delete(execs).where(execs.c.sandbox_id == bindparam("key"))
+_DELETE_SANDBOX = delete(sandboxes).where(sandboxes.c.id == bindparam("key"))
+_DELETE_SLOT = delete(uid_slots).where(uid_slots.c.owner == bindparam("key"))
 _INSERT_EXEC = execs.insert()
 _UPDATE_EXEC = (
     update(execs)
@@ -63,9 +66,9 @@ def update_sandbox(record: SandboxRecord) -> Op:
 
 def forget_sandbox(sandbox_id: str) -> list[Op]:
     return [
-        delete(execs).where(execs.c.sandbox_id == sandbox_id),
-        delete(sandboxes).where(sandboxes.c.id == sandbox_id),
-        delete(uid_slots).where(uid_slots.c.owner == slot_owner(sandbox_id, None)),
+        (_DELETE_EXECS, {"key": sandbox_id}),
+        (_DELETE_SANDBOX, {"key": sandbox_id}),
+        (_DELETE_SLOT, {"key": slot_owner(sandbox_id, None)}),
     ]
 
 

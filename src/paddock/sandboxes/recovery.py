@@ -31,7 +31,10 @@ async def recover(boxes: Boxes) -> None:
     boxes.kept_slots = {owner for owner in slots if records.is_tenant(owner)}
     found = await records.all_sandboxes(boxes.store)
     for record in found:
-        boxes.enter(record)
+        if record.runtime in boxes.runtimes:
+            boxes.enter(record)
+        else:
+            log.error("sandbox_left_alone", sandbox=record.id, why=f"there is no runtime {record.runtime!r}")
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def one(box: Box) -> None:
@@ -42,7 +45,7 @@ async def recover(boxes: Boxes) -> None:
                 log.error("sandbox_not_recovered", sandbox=box.id, error=str(error))
 
     await asyncio.gather(*(one(box) for box in list(boxes.boxes.values())))
-    await _sweep(boxes)
+    await _sweep(boxes, {record.id for record in found} | set(boxes.boxes))
 
 
 async def _settle(boxes: Boxes, box: Box) -> None:
@@ -92,9 +95,8 @@ async def _as_recorded(box: Box) -> None:
                 raise
 
 
-async def _sweep(boxes: Boxes) -> None:
+async def _sweep(boxes: Boxes, known: set[str]) -> None:
     """Remove sandboxes and logs that the store does not know: a create that was cut short left them."""
-    known = set(boxes.boxes)
     for runtime in boxes.runtimes.values():
         for sandbox_id in await runtime.orphans(known):
             await _remove_orphan(boxes, runtime, sandbox_id)

@@ -104,6 +104,8 @@ class Sandboxes(Boxes):
     async def update(self, ref: str, request: UpdateSandbox) -> Sandbox:
         box = self.box(ref)
         async with box.lock:
+            # It may have been deleted while we waited, and must not take a name then.
+            self.box(box.id)
             given = request.model_fields_set
             changes = {name: getattr(request, name) for name in given}
             for name in ("labels", "metadata"):

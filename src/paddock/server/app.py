@@ -16,6 +16,7 @@ from paddock.errors import Conflict, Exhausted, Invalid, Unavailable
 from paddock.events import EventLog
 from paddock.runtimes.factory import make_runtimes
 from paddock.sandboxes.service import Sandboxes
+from paddock.server.belonging import belong_together
 from paddock.store import Store
 
 FAKE = "fake"
@@ -31,6 +32,7 @@ async def opened(settings: Settings) -> AsyncIterator[Services]:
         stack.enter_context(locked(data))
         store = await Store.open(settings.database_url)
         stack.push_async_callback(store.close)
+        await belong_together(data, store)
         events = await EventLog.open(store)
         tokens = await Tokens.open(store)
         await tokens.ensure_admin(data.admin_token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -38,7 +39,7 @@ def configure(settings: Settings) -> None:
     structlog.configure(
         processors=[*shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_: _Lines(sys.stderr),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -52,6 +53,17 @@ def configure(settings: Settings) -> None:
     root.handlers = [handler]
     # What libraries have to say below a warning is about themselves.
     root.setLevel(max(level, logging.WARNING))
+
+
+class _Lines(structlog.WriteLogger):
+    """A log that cannot be written, on a full disk or into a closed pipe, fails nobody's call."""
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
 
 
 def _printable(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

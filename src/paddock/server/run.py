@@ -180,12 +180,15 @@ def _replace(path: Path, content: dict[str, object]) -> None:
 
 def _announce(settings: Settings) -> Callable[[str], None]:
     def announce(url: str) -> None:
-        print(f"Paddock is at {url}", flush=True)
+        lines = [f"Paddock is at {url}"]
         if settings.no_auth:
-            print("It asks nobody who they are (no_auth): keep it to yourself.", flush=True)
-            return
-        token = DataDir(settings.data_dir).admin_token
-        print(f"The paddock command on this machine is signed in by {token}, which only", flush=True)
-        print("your user can read. Elsewhere: set PADDOCK_URL, and PADDOCK_TOKEN to its content.", flush=True)
+            lines.append("It asks nobody who they are (no_auth): keep it to yourself.")
+        else:
+            token = DataDir(settings.data_dir).admin_token
+            lines.append(f"The paddock command on this machine is signed in by {token}, which only")
+            lines.append("your user can read. Elsewhere: set PADDOCK_URL, and PADDOCK_TOKEN to its content.")
+        # Into a file on a full disk, perhaps: no reason not to serve.
+        with suppress(OSError):
+            print(*lines, sep="\n", flush=True)
 
     return announce

@@ -36,9 +36,9 @@ class Store:
         writing = await asyncio.to_thread(_prepare, parsed)
         return cls(writing, reader_engine(parsed))
 
-    async def write(self, *statements: Op) -> None:
-        """All or nothing; returns when it is committed."""
-        await self._writer.write(statements)
+    async def write(self, *statements: Op, hurry: bool = True) -> None:
+        """All or nothing; returns when committed. Without hurry it waits some milliseconds for company."""
+        await self._writer.write(statements, hurry=hurry)
 
     def write_later(self, *statements: Op, then: Callable[[], None] | None = None) -> None:
         """As `write`, without waiting: committed some milliseconds later; a failure is logged.
@@ -58,7 +58,7 @@ class Store:
 
     async def flush(self) -> None:
         """Returns when everything asked for before is committed, or has failed."""
-        await self._writer.write(())
+        await self._writer.write((), hurry=True)
 
     async def close(self) -> None:
         if self._closed:

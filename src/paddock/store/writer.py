@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import structlog
-from sqlalchemy import Connection, Engine, Executable
+from sqlalchemy import Connection, Engine, Executable, Insert
 
 from paddock.errors import PaddockError, Unavailable
 from paddock.store.faults import is_disconnect, translate
@@ -23,8 +23,8 @@ from paddock.store.faults import is_disconnect, translate
 Op: TypeAlias = Executable | tuple[Executable, Mapping[str, Any] | Sequence[Mapping[str, Any]]]
 """A statement, or one with its parameters: cheaper, since the same statement object is compiled once."""
 
-LATER_SECONDS = 0.003
-"""How long `write_later` gathers before it wakes the thread."""
+LATER_SECONDS = 0.008
+"""How long writes that are in no hurry gather before they wake the thread."""
 _MAX_BATCH = 500
 _MAX_WAITING = 200_000
 
@@ -75,14 +75,16 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="paddock-store-writer", daemon=True)
         self._thread.start()
 
-    async def write(self, ops: tuple[Op, ...]) -> None:
+    async def write(self, ops: tuple[Op, ...], *, hurry: bool) -> None:
         if self._closed:
             raise Unavailable("the store is closed", reason="store_closed")
         if self._waiting > _MAX_WAITING:
             raise Unavailable("the database cannot keep up", reason="store_busy", hint="try again")
         done: asyncio.Future[None] = self._loop.create_future()
         self._gather(_Request(ops, done))
-        if not self._kick_soon:
+        if not hurry:
+            self._plan_kick()
+        elif not self._kick_soon:
             # Not at once: whatever else this turn of the loop writes shall ride along.
             self._kick_soon = True
             self._loop.call_soon(self._kick)
@@ -93,6 +95,9 @@ class Writer:
             log.error("store.write_dropped", closed=self._closed, waiting=self._waiting)
             return
         self._gather(_Request(ops, None, then))
+        self._plan_kick()
+
+    def _plan_kick(self) -> None:
         if not self._kick_soon and self._kick_later is None:
             self._kick_later = self._loop.call_later(LATER_SECONDS, self._kick)
 
@@ -188,13 +193,24 @@ class Writer:
         return None
 
     def _execute(self, batch: list[_Request]) -> None:
-        connection = self._connect()
+        """In order; but inserts that follow each other go together by statement: several times cheaper."""
+        inserts: dict[Executable, list[Mapping[str, Any]]] = {}
         for request in batch:
             for op in request.ops:
+                if isinstance(op, tuple) and isinstance(op[0], Insert) and isinstance(op[1], dict):
+                    inserts.setdefault(op[0], []).append(op[1])
+                    continue
+                self._insert(inserts)
                 if isinstance(op, tuple):
-                    connection.execute(*op)
+                    self._connect().execute(*op)
                 else:
-                    connection.execute(op)
+                    self._connect().execute(op)
+        self._insert(inserts)
+
+    def _insert(self, inserts: dict[Executable, list[Mapping[str, Any]]]) -> None:
+        for statement, rows in inserts.items():
+            self._connect().execute(statement, rows)
+        inserts.clear()
 
     def _connect(self) -> Connection:
         if self._connection is None:

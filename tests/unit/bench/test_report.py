@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import HEADINGS, Report, Row, at_least, at_most, show, table
+from bench.report import HEADINGS, Report, Row, at_least, at_most, markdown, show, table
 from bench.samples import Samples
 
 OURS = Samples("ours", "ms", (2.0, 3.0, 4.0))
@@ -52,6 +52,16 @@ def test_the_table_has_a_line_for_each_row_in_columns() -> None:
     assert lines[2].endswith("met")
     assert lines[2].index("theirs") == lines[0].index("baseline")
     assert "0.25 MiB" in lines[3]
+
+
+def test_a_document_gets_the_same_rows() -> None:
+    row = Row("create", OURS, THEIRS, at_least(10, "10x"), inverse=True)
+    lines = markdown([row]).splitlines()
+    assert len(lines) == 3
+    assert {line.count("|") for line in lines} == {len(HEADINGS) + 1}
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == [
+        "create", "3 ms", "3.80 ms", "3.98 ms", "theirs 60 ms", "20x", "10x", "met",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -28,3 +28,10 @@ def test_an_outlier_moves_the_tail_and_not_the_median() -> None:
     assert samples.median == 1.0
     assert samples.p90 == 1.0
     assert samples.p99 > 1.0
+
+
+def test_the_tail_of_a_rate_is_its_slow_end() -> None:
+    rates = Samples("rates", "/s", tuple(float(value) for value in range(1, 102)), more_is_better=True)
+    assert rates.median == 51.0
+    assert rates.p90 == pytest.approx(11.0)
+    assert rates.p99 == pytest.approx(2.0)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.guest.build import guest_binary
 from tests.unit.guest.driver import (
     KILL,
     KILLED,
@@ -29,7 +30,9 @@ pytestmark = pytest.mark.needs("bwrap")
 @pytest.fixture
 def init(tmp_path: Path) -> Iterator[Guest]:
     system = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
-    shared = ("--bind", str(tmp_path), str(tmp_path))
+    # The checkout, too, may lie below /tmp.
+    binary = str(guest_binary())
+    shared = ("--bind", str(tmp_path), str(tmp_path), "--ro-bind", binary, binary)
     prefix = ("bwrap", "--unshare-all", "--as-pid-1", "--die-with-parent", *system, *shared, "--")
     with running(tmp_path, prefix=prefix) as guest:
         yield guest

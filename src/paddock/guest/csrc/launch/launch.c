@@ -90,10 +90,11 @@ static void become(uid_t id) {
 
 /* The server ignores SIGPIPE and may block signals; both would pass through exec. */
 static void reset_signals(void) {
+    const unsigned long plain[8] = {0}; /* SIG_DFL, for the C library's own signals too, which it hides */
     sigset_t none;
     sigemptyset(&none);
-    for (int number = 1; number < NSIG; number++)
-        signal(number, SIG_DFL);
+    for (int number = 1; number <= 64; number++)
+        syscall(SYS_rt_sigaction, number, plain, NULL, 8);
     if (sigprocmask(SIG_SETMASK, &none, NULL) != 0)
         fail("sigprocmask", NULL);
 }
