@@ -27,7 +27,7 @@ CUT = (httpx2.HTTPError, OSError)
 Value = TypeVar("Value")
 
 
-async def until(look: Callable[[], Awaitable[Value]], what: str, seconds: float = PATIENCE) -> Value:
+async def until(look: Callable[[], Awaitable[Value | None]], what: str, seconds: float = PATIENCE) -> Value:
     """What `look` gives, once it gives something true."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := await look()):

@@ -37,7 +37,7 @@ class Database:
 
     def start(self) -> None:
         settings = ("listen_addresses=", f"unix_socket_directories={self._folder}", "fsync=off")
-        identity = {"user": self._user.pw_uid, "group": self._user.pw_gid} if os.geteuid() == 0 else {}
+        root = os.geteuid() == 0
         with (self._folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
                 [
@@ -51,7 +51,8 @@ class Database:
                 stdout=log,
                 stderr=log,
                 preexec_fn=_die_with_the_tests,
-                **identity,
+                user=self._user.pw_uid if root else None,
+                group=self._user.pw_gid if root else None,
             )
         _wait_until_ready(self.postgres, self._server)
 

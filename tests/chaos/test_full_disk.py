@@ -107,7 +107,7 @@ async def test_output_waits_for_room(stage: Stage, disk: Disk) -> None:
     await (await stage.create()).answers()
 
     async def kept() -> bool:
-        return (await other.exec(quick["id"]))["exit_code"] == 4
+        return bool((await other.exec(quick["id"]))["exit_code"] == 4)
 
     await until(kept, "what ended on a full disk is kept")
     await stage.restart()

@@ -109,9 +109,10 @@ class Guest:
             self.ended(None)
 
     def adopt(self) -> None:
-        """The sandbox may outlive this link from now on."""
+        """The sandbox may outlive this link from now on, and us too, whenever we die."""
         if self._first:
             self._send(wire.frame(Type.ADOPT))
+            self.flush()
 
     def start(self, start: Start, sink: Sink) -> Channel:
         """Start an exec. Nothing is awaited: what comes of it, the sink hears."""

@@ -243,7 +243,7 @@ enum link_state { LINK_NONE, LINK_FIRST, LINK_DIALLED, LINK_OPEN };
 struct link {
     struct source source;
     enum link_state state;
-    bool readable, writable, hung_up, adopted;
+    bool readable, writable, hung_up, broken, adopted;
     uint32_t serial;
     unsigned char *in;
     size_t in_size, in_at, in_room;

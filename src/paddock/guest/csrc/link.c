@@ -29,7 +29,7 @@ void link_open(int fd, enum link_state state)
     host.source.fd = fd;
     host.state = state;
     host.readable = host.writable = true;
-    host.hung_up = false;
+    host.hung_up = host.broken = false;
     host.serial++;
     host.in_size = host.in_at = host.out_size = host.out_at = 0;
     if (!watch_fd(&host.source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET))
@@ -190,10 +190,9 @@ static bool write_some(void)
     if (written < 0) {
         if (errno == EINTR)
             return true;
-        if (errno == EAGAIN || errno == ENOBUFS)
-            host.writable = false;
-        else
-            link_close();
+        host.writable = false;
+        if (errno != EAGAIN && errno != ENOBUFS) /* the host is gone; what it said before is still to be read */
+            host.broken = host.hung_up = host.readable = true;
         return false;
     }
     size_t size = (size_t)written;
@@ -289,7 +288,7 @@ static bool make_room(void)
 
 static bool stalled(void)
 {
-    return host.out_size - host.out_at > OUT_LIMIT;
+    return !host.broken && host.out_size - host.out_at > OUT_LIMIT;
 }
 
 bool link_read(void)
