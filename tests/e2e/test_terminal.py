@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from secrets import token_hex
 
 import pytest
 
@@ -19,7 +20,8 @@ class Screen:
 
     def __init__(self, paddock: Paddock) -> None:
         self._paddock = paddock
-        self._socket = str(paddock.folder / "tmux")
+        # Of its own: the server of the test before may still be on its way out.
+        self._socket = str(paddock.folder / f"tmux-{token_hex(4)}")
         # A shell that reads no files of anybody, with a prompt that nothing else prints.
         self._tmux(
             "-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "40", "env PS1='host> ' bash --norc"

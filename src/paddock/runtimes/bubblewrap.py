@@ -31,7 +31,14 @@ from paddock.runtimes.bwrap_folders import (
 )
 from paddock.runtimes.bwrap_host import Host, check_passable, prepare_host
 from paddock.runtimes.bwrap_start import Started, full, start
-from paddock.runtimes.cgroups import Cgroups, Group, find_cgroups, instance_key, remove_folder
+from paddock.runtimes.cgroups import (
+    Cgroups,
+    Group,
+    find_cgroups,
+    instance_key,
+    remove_empty_parents,
+    remove_folder,
+)
 from paddock.runtimes.cgroups.group import OVERHEAD
 from paddock.runtimes.disk.image import can_mount, mount_image
 from paddock.runtimes.processes import Process, boot_id
@@ -361,6 +368,7 @@ class BubblewrapRuntime:
         try:
             for folder in dict.fromkeys(group.folders.values()):
                 await until(partial(remove_folder, folder), _GONE_SECONDS)
+                remove_empty_parents(folder)
         except TimeoutError:
             raise errors.Timeout(
                 "a cgroup of the sandbox cannot be removed", reason="cgroup_not_removed", hint="try again"

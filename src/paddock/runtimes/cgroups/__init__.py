@@ -10,12 +10,21 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from paddock.runtimes.cgroups.group import Cgroups, Group, Usage, remove_folder
+from paddock.runtimes.cgroups.group import Cgroups, Group, Usage, remove_empty_parents, remove_folder
 from paddock.runtimes.cgroups.hierarchy import Hierarchies, find_hierarchies
 from paddock.runtimes.cgroups.v1 import CgroupsV1
 from paddock.runtimes.cgroups.v2 import CgroupsV2
 
-__all__ = ["Cgroups", "Group", "Hierarchies", "Usage", "find_cgroups", "instance_key", "remove_folder"]
+__all__ = [
+    "Cgroups",
+    "Group",
+    "Hierarchies",
+    "Usage",
+    "find_cgroups",
+    "instance_key",
+    "remove_empty_parents",
+    "remove_folder",
+]
 
 
 def instance_key(data_dir: Path) -> str:

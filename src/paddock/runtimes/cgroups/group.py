@@ -149,6 +149,16 @@ def remove_folder(folder: str) -> bool:
     return True
 
 
+def remove_empty_parents(folder: str) -> None:
+    """The server's own cgroup, and the one that all servers of the host share, go with the last in them."""
+    for _ in range(2):
+        folder = os.path.dirname(folder)
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
+
+
 def _remove_below(folder: str) -> bool:
     with contextlib.suppress(OSError):
         with os.scandir(folder) as entries:

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from paddock.runtimes.cgroups.group import Group, make_folder, read_field, read_number, remove_folder
+from paddock.runtimes.cgroups.group import (
+    Group,
+    make_folder,
+    read_field,
+    read_number,
+    remove_empty_parents,
+    remove_folder,
+)
 
 
 def test_a_group_survives_the_store() -> None:
@@ -69,3 +76,18 @@ def test_numbers_that_cannot_be_read_are_none(tmp_path: Path) -> None:
     assert read_field(str(tmp_path / "stat"), "other") is None
     assert read_field(str(tmp_path / "none"), "oom") is None
     assert read_number(str(tmp_path / "none")) is None
+
+
+def test_the_last_one_takes_its_empty_parents_along(tmp_path: Path) -> None:
+    one, other = (
+        tmp_path / "base" / "paddock" / "key" / "one",
+        tmp_path / "base" / "paddock" / "key" / "other",
+    )
+    one.mkdir(parents=True)
+    other.mkdir()
+    one.rmdir()
+    remove_empty_parents(str(one))
+    assert other.is_dir()
+    other.rmdir()
+    remove_empty_parents(str(other))
+    assert list((tmp_path / "base").iterdir()) == [], "and what is not ours stays"
