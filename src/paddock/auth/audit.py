@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_json
 from sqlalchemy import insert, select
 
 from paddock.auth.tokens import Principal
@@ -48,7 +49,7 @@ class Audit:
             "action": action,
             "target": _storable(target),
             "outcome": outcome,
-            "detail": json.dumps(dict(detail or {}), separators=(",", ":")),
+            "detail": to_json(dict(detail or {})).decode(),
         }
         self._store.write_later((_INSERT, row))
 

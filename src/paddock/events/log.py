@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic_core import to_json
 from sqlalchemy import delete, func, insert, select
 
 from paddock.store import Store
@@ -82,7 +83,7 @@ class EventLog:
             "kind": kind,
             "sandbox_id": sandbox_id,
             "exec_id": exec_id,
-            "data": json.dumps(event.data, separators=(",", ":")),
+            "data": to_json(event.data).decode(),
         }
         self._recent.append(event)
         self._store.write_later((_INSERT, row), then=functools.partial(self._reached, event.id))

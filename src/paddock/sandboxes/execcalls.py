@@ -30,6 +30,8 @@ from paddock.store import Store
 log = structlog.get_logger(__name__)
 
 AGAIN_SECONDS = 0.5
+ASIDE_SECONDS = 0.001
+"""The caller waits for the answer, and nobody for the record: so long the answer goes first."""
 SMALL_COMMAND = MOST_METADATA // 8
 """Characters of command up to which its record surely fits into the guest's metadata."""
 
@@ -40,10 +42,11 @@ class ExecCalls:
         self.store = store
         self.events = events
         self.data = data
+        self._logs = data.logs
         self.boxes: dict[str, Box] = {}
 
     def log_folder(self, sandbox_id: str, exec_id: str) -> Path:
-        return self.data.logs / sandbox_id / exec_id
+        return self._logs.joinpath(sandbox_id, exec_id)
 
     async def launch(self, box: Box, request: ExecRequest, by: str | None) -> LiveExec | StoredExec:
         """Start it, or find the one that was started with the same id."""
@@ -87,9 +90,9 @@ class ExecCalls:
                 live.has_input = True
                 execinput.keep(live.log.folder, given, end=not request.open_stdin)
             live.channel = guest.start(start, live)
-            if request.background:
-                # The caller is told next that it was started: let that be true if we die then.
-                guest.flush()
+            # At once: the guest works while we keep the books, and a caller who is told next that it was
+            # started is told the truth even if we die then.
+            guest.flush()
         except PaddockError as error:
             if live.has_input:
                 execinput.forget(live.log.folder)
@@ -134,6 +137,8 @@ class ExecCalls:
 
     async def _keep(self, box: Box, live: LiveExec) -> None:
         """Commit the final record, then let the guest forget. A full disk delays this; the guest waits."""
+        if live.channel is not None:
+            await asyncio.sleep(ASIDE_SECONDS)
         stored = StoredExec(live.record, live.log.inline)
         while True:
             try:

@@ -26,6 +26,14 @@ WINDOW = 4 << 20
 """Output on its way. With a quarter of what is kept it cannot push out what a follower has yet to read."""
 LONGEST_AGO = 1e11
 """Seconds since 1970 that no clock shows: what is beyond, or no number at all, was not written by us."""
+_FRESH = {
+    name: Exec.model_fields[name].default
+    for name in (
+        "state", "exit_code", "signal", "reason", "error", "pid", "started_at", "finished_at",
+        "stdout_bytes", "stderr_bytes", "dropped_bytes", "stdin_bytes", "usage",
+    )
+}  # fmt: skip
+"""What nobody knows at the start. Given by name: looking up a default is the dearer way."""
 TIMED_OUT_CODE = 124
 """As timeout(1) has it."""
 
@@ -50,6 +58,7 @@ def describe(sandbox: SandboxRecord, request: ExecRequest, settings: Settings, b
             hint="ask for less, or raise max_exec_timeout in the server's settings",
         )
     return Exec.model_construct(
+        **_FRESH,
         id=request.id or new_exec_id(),
         sandbox_id=sandbox.id,
         command=request.command,
