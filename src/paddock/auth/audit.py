@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import to_json
 from sqlalchemy import insert, select
 
 from paddock.auth.tokens import Principal
@@ -16,6 +15,7 @@ from paddock.store import Store
 from paddock.store.schema import audit
 
 _INSERT = insert(audit)
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Audit:
             "action": action,
             "target": _storable(target),
             "outcome": outcome,
-            "detail": to_json(dict(detail or {})).decode(),
+            "detail": _as_json(dict(detail or {})),
         }
         self._store.write_later((_INSERT, row))
 

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic_core import to_json
 from sqlalchemy import delete, func, insert, select
 
 from paddock.store import Store
@@ -23,6 +22,8 @@ RING = 4096
 _BATCH = 256
 
 _INSERT = insert(events)
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
+"""Made once: json.dumps would make one for every event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class EventLog:
             "kind": kind,
             "sandbox_id": sandbox_id,
             "exec_id": exec_id,
-            "data": to_json(event.data).decode(),
+            "data": _as_json(event.data),
         }
         self._recent.append(event)
         self._store.write_later((_INSERT, row), then=functools.partial(self._reached, event.id))
