@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,15 @@ def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
         DataDir(tmp_path / "data").ensure()
     assert caught.value.reason == "data_dir"
     assert "--data-dir" in (caught.value.hint or "")
+
+
+def test_a_file_system_that_cannot_spread_folders_does_not_matter(tmp_path: Path) -> None:
+    shown = Path("/dev/shm")
+    if not shown.is_dir() or not os.access(shown, os.W_OK):
+        pytest.skip("missing ability: /dev/shm")
+    with tempfile.TemporaryDirectory(dir=shown) as folder:
+        DataDir(Path(folder)).ensure()
+        assert (Path(folder) / "sandboxes").is_dir()
+    for _ in range(2):
+        DataDir(tmp_path).ensure()
+    (tmp_path / "sandboxes" / "one").mkdir()
