@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
+import websockets
+from websockets.exceptions import InvalidStatus
 
 from tests.integration.serving import PATIENCE, eventually
 
@@ -117,3 +120,16 @@ async def test_a_taken_port_is_told(start: Any) -> None:
         server = start(port=str(port))
         assert await server.ends() != 0
     assert f"127.0.0.1:{port} is taken" in server.log.read_text()
+
+
+async def test_a_refused_websocket_is_no_error_of_the_server(start: Any) -> None:
+    server = start()
+    async with server.client() as client:
+        url = str(client.base_url).replace("http", "ws", 1).rstrip("/")
+        headers = {"Authorization": client.headers["Authorization"]}
+    with pytest.raises(InvalidStatus) as caught:
+        await websockets.connect(f"{url}/api/v1/sandboxes/nobody/attach", additional_headers=headers)
+    assert caught.value.response.status_code == 404
+    server.popen.send_signal(signal.SIGTERM)
+    assert await server.ends() == 0
+    assert "handshake" not in server.log.read_text()

@@ -49,10 +49,16 @@ def configure(settings: Settings) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
         )
     )
+    handler.addFilter(_is_true)
     root = logging.getLogger()
     root.handlers = [handler]
     # What libraries have to say below a warning is about themselves.
     root.setLevel(max(level, logging.WARNING))
+
+
+def _is_true(record: logging.LogRecord) -> bool:
+    """uvicorn calls every WebSocket that was refused with a proper answer a broken one."""
+    return record.msg != "ASGI callable returned without completing handshake."
 
 
 class _Lines(structlog.WriteLogger):
